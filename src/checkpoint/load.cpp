@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding, reading and checking steps.
+#include "ballast/base/error.hpp"
+#include "ballast/base/log.hpp"
+#include "ballast/checkpoint/checkpoint.hpp"
+#include "ballast/comm/collective.hpp"
+#include "files.hpp"
+#include "hdf5.hpp"
+#include "layout.hpp"
+#include "manifest.hpp"
+#include "step_directory.hpp"
+
+#include <exception>
+
+#include <fmt/format.h>
+
+namespace ballast {
+namespace {
+
+using namespace detail;
+namespace fs = std::filesystem;
+
+CheckpointInfo info_of(fs::path const& step_directory, Manifest manifest) {
+  CheckpointInfo info;
+  info.step_directory = step_directory;
+  info.step = manifest.step;
+  info.num_files = static_cast<int>(manifest.files.size());
+  for (auto const& file : manifest.files) info.num_bytes += file.bytes;
+  info.tensors = std::move(manifest.tensors);
+  info.metadata = std::move(manifest.metadata);
+  return info;
+}
+
+/// The complete steps with a readable manifest, newest first, and the first fault met on the way.
+struct Found {
+  std::vector<CheckpointInfo> checkpoints;
+  std::exception_ptr fault;
+};
+
+Found find_all(fs::path const& directory, bool only_newest) {
+  std::error_code error;
+  if (fs::exists(directory / kManifestName, error)) return {{read_manifest(directory)}, nullptr};  // a step itself
+  Found found;
+  for (auto const& step : list_steps(directory)) {
+    if (!step.complete) continue;
+    try {
+      found.checkpoints.push_back(read_manifest(step.path));
+    } catch (DataError const& damaged) {
+      log(LogLevel::warning, fmt::format("a damaged checkpoint is passed over: {}", damaged.what()));
+      if (!found.fault) found.fault = std::current_exception();
+    }
+    if (only_newest && !found.checkpoints.empty()) break;
+  }
+  return found;
+}
+
+/// Returns what is wrong with a file as a whole, empty if it is what was saved.
+std::string file_fault(fs::path const& path, StoredFile const& file) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return fmt::format("{} is missing", path.string());
+  auto const digest = digest_file(path);
+  if (digest.bytes != file.bytes) {
+    return fmt::format("{} has {} bytes, {} were saved", path.string(), digest.bytes, file.bytes);
+  }
+  if (digest.hash != file.hash) {
+    return fmt::format("{} is damaged: its content has hash {}, that saved has {}", path.string(), digest.hash,
+                       file.hash);
+  }
+  return "";
+}
+
+void read_file_parts(fs::path const& path, StoredFile const& file, std::vector<ShardRead> const& reads) {
+  if (auto const fault = file_fault(path, file); !fault.empty()) throw DataError(fault);
+  Hdf5Reader const reader(path);
+  for (auto const& read : reads) reader.read(read.dataset, read.type, read.size, read.offset, read.count, read.data);
+}
+
+}  // namespace
+
+std::optional<CheckpointInfo> find_checkpoint(fs::path const& directory) {
+  auto found = find_all(directory, true);
+  if (!found.checkpoints.empty()) return std::move(found.checkpoints.front());
+  if (found.fault) std::rethrow_exception(found.fault);
+  return {};
+}
+
+std::vector<CheckpointInfo> list_checkpoints(fs::path const& directory) {
+  return find_all(directory, false).checkpoints;
+}
+
+CheckpointInfo read_manifest(fs::path const& step_directory) {
+  return info_of(step_directory, read_whole_manifest(step_directory));
+}
+
+void load_checkpoint(Communicator& comm, CheckpointInfo const& checkpoint, std::vector<TensorShard> const& shards) {
+  // One rank reads the manifest for all: thousands of ranks opening one small file is what shared file systems hate.
+  std::string text;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) text = read_manifest_text(checkpoint.step_directory);
+  });
+  text = broadcast_text(comm, std::move(text), 0);
+  collectively(comm, [&] {
+    auto const manifest = manifest_from_json(text, (checkpoint.step_directory / kManifestName).string());
+    auto const reads = plan_reads(manifest, shards);
+    for (std::size_t file = 0; file < reads.size(); ++file) {
+      if (reads[file].empty()) continue;
+      comm.check_failure();  // hashing a large file takes long
+      read_file_parts(checkpoint.step_directory / manifest.files[file].name, manifest.files[file], reads[file]);
+    }
+  });
+}
+
+std::vector<std::string> verify_checkpoint(CheckpointInfo const& checkpoint) {
+  Manifest manifest;
+  try {
+    manifest = read_whole_manifest(checkpoint.step_directory);
+  } catch (Error const& error) {
+    return {error.what()};
+  }
+  auto faults = coverage_faults(manifest);
+  for (auto const& file : manifest.files) {
+    auto const path = checkpoint.step_directory / file.name;
+    try {
+      if (auto fault = file_fault(path, file); !fault.empty()) {
+        faults.push_back(std::move(fault));
+        continue;  // HDF5 must not see it
+      }
+      Hdf5Reader const reader(path);
+      for (auto const& shard : file.shards) {
+        try {
+          reader.check(shard.dataset, manifest.find(shard.tensor)->type, shard.end - shard.begin);
+        } catch (DataError const& error) {
+          faults.emplace_back(error.what());
+        }
+      }
+    } catch (Error const& error) {
+      faults.emplace_back(error.what());
+    }
+  }
+  return faults;
+}
+
+}  // namespace ballast
