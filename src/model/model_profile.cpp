@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ballast/model/model_profile.hpp"
 
-#include <fmt/format.h>
+#include "ballast/base/error.hpp"
+#include "ballast/base/json.hpp"
+#include "ballast/base/seed.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ballast/base/error.hpp"
-#include "ballast/base/json.hpp"
-#include "ballast/base/seed.hpp"
+#include <fmt/format.h>
 
 namespace ballast {
 namespace {
@@ -19,11 +19,12 @@ constexpr char const* kSchema = "ballast.model/1";
 constexpr std::int64_t kUnmeasuredQuanta = 16;
 
 constexpr double LayerPoint::*kTimes[] = {&LayerPoint::forward_s, &LayerPoint::backward_s};
-constexpr std::int64_t LayerPoint::*kBytes[] = {
-    &LayerPoint::saved_bytes,        &LayerPoint::output_bytes,        &LayerPoint::forward_peak_bytes,
-    &LayerPoint::forward_only_peak_bytes, &LayerPoint::backward_peak_bytes, &LayerPoint::input_gradient_bytes};
+constexpr std::int64_t LayerPoint::*kBytes[] = {&LayerPoint::saved_bytes,         &LayerPoint::output_bytes,
+                                                &LayerPoint::forward_peak_bytes,  &LayerPoint::forward_only_peak_bytes,
+                                                &LayerPoint::backward_peak_bytes, &LayerPoint::input_gradient_bytes};
 
-/// The line through two points at `samples`; beyond the larger one it never falls, whatever the noise of measuring says.
+/// The line through two points at `samples`; beyond the larger one it never falls, whatever the noise of measuring
+/// says.
 double along(double low, double high, double fraction) {
   return fraction > 1 ? high + std::max(0.0, high - low) * (fraction - 1) : low + (high - low) * fraction;
 }
@@ -75,8 +76,9 @@ LayerPoint LayerProfile::at(std::int64_t samples) const {
   result.samples = samples;
   if (samples == 0 || points.empty()) return result;
 
-  auto const above = std::lower_bound(points.begin(), points.end(), samples,
-                                      [](LayerPoint const& point, std::int64_t wanted) { return point.samples < wanted; });
+  auto const above =
+      std::lower_bound(points.begin(), points.end(), samples,
+                       [](LayerPoint const& point, std::int64_t wanted) { return point.samples < wanted; });
   if (above != points.end() && above->samples == samples) return *above;
   // The two points of the line: the neighbours, the last two beyond the end, nothing and the first below it.
   static LayerPoint const nothing;

@@ -106,7 +106,9 @@ class PlanErrors(cli.CliTest):
                     "--cluster", "cluster2.toml", ranks=2)
         self.refuse(2, "another model", "train", "run.toml", "--plan", "values/plan.json", "--set", "model.channels=32",
                     "--cluster", "cluster2.toml", ranks=2)
-        self.refuse(2, "the plan cannot run", "train", "run.toml", "--plan", "values/plan.json", ranks=1)
+        # A group of two, whatever the measured times would have chosen.
+        self.succeed(*self.plan, "--batch", "4", "--set", "plan.group_size=2", "-o", "values/two.json", ranks=0)
+        self.refuse(2, "the plan cannot run", "train", "run.toml", "--plan", "values/two.json", ranks=1)
         plan = (self.folder / "values/plan.json").read_text()
         self.write("values/plan.json", plan[: len(plan) // 2])
         self.refuse(65, "values/plan.json", "train", "run.toml", "--plan", "values/plan.json", "--cluster",

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ballast/model/model_profile.hpp"
 
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-
 #include "ballast/base/error.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace ballast {
 namespace {
@@ -19,8 +18,9 @@ ModelProfile two_layers() {
   profile.target_bytes_per_sample = 8;
   profile.baseline_bytes = 4096;
   profile.update_s_per_parameter = 1e-9;
-  profile.layers = {{"first", 10, {{2, 0.1, 0.2, 1024, 512, 2048, 1536, 512, 0}, {4, 0.3, 0.6, 4096, 1024, 6144, 2048, 512, 0}}},
-                    {"second", 0, {{1, 1.0 / 3, 0.5, 0, 0, 0, 0, 0, 512}}}};
+  profile.layers = {
+      {"first", 10, {{2, 0.1, 0.2, 1024, 512, 2048, 1536, 512, 0}, {4, 0.3, 0.6, 4096, 1024, 6144, 2048, 512, 0}}},
+      {"second", 0, {{1, 1.0 / 3, 0.5, 0, 0, 0, 0, 0, 512}}}};
   profile.loss = {"loss", 0, {{1, 0.1, 0, 0, 0, 512, 0, 0, 512}}};
   return profile;
 }
