@@ -109,6 +109,7 @@ std::vector<std::int64_t> shares_by_speed(std::vector<Device> const& devices, La
                                      [&](Device const& device) { return device.speed == devices.front().speed; });
   GroupSeconds const seconds(devices, range, layers);
   std::vector<double> speeds;
+  speeds.reserve(devices.size());
   for (auto const& device : devices) speeds.push_back(device.speed);
   auto shares = apportion(micro_batch, speeds);
   level(shares, micro_batch, seconds);

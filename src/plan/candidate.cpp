@@ -86,7 +86,7 @@ std::optional<double> CandidateSolver::bound_s(Candidate const& candidate, CostK
   return result.bottleneck_s + (kind == CostKind::bound_of_update ? 0.0 : least_last_update(input_, grouping));
 }
 
-std::optional<Solution> CandidateSolver::solve(Candidate const& candidate, double best_s) {
+std::optional<Solution> CandidateSolver::solve(Candidate const& candidate, double best_s, bool thorough) {
   std::optional<Solution> best;
   auto const consider = [&](std::optional<Plan> const& plan) {
     if (!plan) return;
@@ -100,7 +100,7 @@ std::optional<Solution> CandidateSolver::solve(Candidate const& candidate, doubl
   }
   consider(plan_from_even_split(candidate, false));
   consider(plan_from_even_split(candidate, true));
-  consider(plan_from_fitted_stages(candidate, best ? kFewFits : kManyFits));
+  consider(plan_from_fitted_stages(candidate, !best && thorough ? kManyFits : kFewFits));
   if (!best || best->simulation.step_s > kWorthImproving * best_s) return best;
   improve(*best);
   try_other_depths(*best);
@@ -147,6 +147,7 @@ Plan CandidateSolver::empty_plan(Candidate const& candidate) const {
 
 Stage CandidateSolver::stage_on(std::vector<int> const& ranks, LayerRange layers, std::int64_t micro_batch) {
   std::vector<Device> devices;
+  devices.reserve(ranks.size());
   for (int const rank : ranks) devices.push_back(input_.topology.devices[static_cast<std::size_t>(rank)]);
   Stage stage;
   stage.layers = layers;
@@ -204,15 +205,16 @@ std::optional<Plan> CandidateSolver::plan_from_cut(Candidate const& candidate, C
 /// the problem is small.
 std::optional<Plan> CandidateSolver::plan_from_fitted_stages(Candidate const& candidate, std::int64_t most_fits) {
   auto const planned = cut_problem(input_, groupings_[candidate.grouping], candidate, CostKind::planned);
-  auto const num_stages = num_fitted_stages(planned.problem);
-  if (num_stages > std::min(most_fits, fits_left_)) return {};
-  fits_left_ -= num_stages;
+  auto const num_fits = num_fitted_stages(planned.problem);
+  if (num_fits > std::min(most_fits, fits_left_)) return {};
+  fits_left_ -= num_fits;
   auto const fit = [&](int unit_class, LayerRange layers, int position) {
     // Only its own layers, its group and its distance from the end matter for a stage, so the others are made up.
     auto const& members = planned.members[static_cast<std::size_t>(unit_class)];
     auto plan = empty_plan(candidate);
     int const before = layers.begin > 0 ? 1 : 0;
-    stages_of(plan).resize(static_cast<std::size_t>(before + position));
+    int const num_stages = before + position;
+    stages_of(plan).resize(static_cast<std::size_t>(num_stages));
     auto& stage = stages_of(plan)[static_cast<std::size_t>(before)];
     stage =
         stage_on(groupings_[candidate.grouping].classes[members.front()].units.front(), layers, candidate.micro_batch);

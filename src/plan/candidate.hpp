@@ -35,8 +35,8 @@ class CandidateSolver {
 
   /// Returns the fastest plan found for the candidate among the exact cuts and the even split, changed where the
   /// simulation gains by it; nothing if none fits. `best_s` is the fastest step known: plans far from it are not
-  /// improved.
-  std::optional<Solution> solve(Candidate const& candidate, double best_s);
+  /// improved. `thorough`: when none fits so far, looks at every stage there could be, which may take half a second.
+  std::optional<Solution> solve(Candidate const& candidate, double best_s, bool thorough);
 
   std::int64_t num_simulated() const noexcept { return num_simulated_; }
 

@@ -54,6 +54,7 @@ bool CandidateSolver::move_boundaries(Solution& solution) {
 bool CandidateSolver::exchange_units(Solution& solution, std::vector<std::vector<int>> const& units) {
   auto const devices = [&](std::vector<int> const& ranks) {
     std::vector<Device> result;
+    result.reserve(ranks.size());
     for (int const rank : ranks) result.push_back(input_.topology.devices[static_cast<std::size_t>(rank)]);
     return result;
   };

@@ -64,6 +64,7 @@ SearchResult search(ModelProfile const& profile, Topology const& topology, Colle
   for (auto const& candidate : solver.candidates()) queue.push({candidate, queue.size()});
 
   SearchResult result;
+  std::vector<Candidate> unsolved;
   double const never = std::numeric_limits<double>::infinity();
   double lower_bound_s = never;
   int const most_extra = std::ssize(profile.layers) * topology.num_ranks() < kLargeProblem ? kMaxForRunnerUp : 1;
@@ -83,10 +84,16 @@ SearchResult search(ModelProfile const& profile, Topology const& topology, Colle
     }
     lower_bound_s = std::min(lower_bound_s, candidate.bound_s);
     extra += !may_be_best;
-    auto solution = solver.solve(candidate, goal == SearchGoal::any ? 0.0 : best_s);
+    auto solution = solver.solve(candidate, goal == SearchGoal::any ? 0.0 : best_s, false);
+    unsolved.push_back(candidate);
     if (!solution) continue;
     take(result, std::move(*solution));
     if (goal == SearchGoal::any) break;
+  }
+  // Very tight memory: what the quick ways do not find may be there nevertheless.
+  for (auto candidate = unsolved.begin(); goal == SearchGoal::best && !result.best && candidate != unsolved.end();
+       ++candidate) {
+    result.best = solver.solve(*candidate, never, true);
   }
   // The first candidate that was solved had the least bound of all.
   if (lower_bound_s < never) result.lower_bound_s = lower_bound_s;

@@ -183,8 +183,9 @@ class Checker {
   void check_deadlock() {
     auto const num_stages = static_cast<int>(plan_.replicas.front().stages.size());
     // Beyond a few rounds of the pipeline the schedule repeats itself.
-    auto const num_micro_batches = std::min<std::int64_t>(plan_.num_micro_batches, 4 * num_stages);
+    auto const num_micro_batches = std::min(plan_.num_micro_batches, std::int64_t{4} * num_stages);
     std::vector<std::vector<Phase>> lists;
+    lists.reserve(static_cast<std::size_t>(num_stages));
     for (int stage = 0; stage < num_stages; ++stage)
       lists.push_back(phases(plan_.schedule, stage, num_stages, num_micro_batches));
     std::vector<std::size_t> next(lists.size(), 0);
