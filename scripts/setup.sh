@@ -71,8 +71,7 @@ want libtomlplusplus-dev  "configuration files"                    have_file inc
 want libcli11-dev         "command line"                           have_file include/CLI/CLI.hpp
 want libfmt-dev           "text"                                   have_file include/fmt/format.h
 want libspdlog-dev        "log"                                    have_file include/spdlog/spdlog.h
-want libxxhash-dev        "fingerprints"                           have_file include/xxhash.h
-want libisal-dev          "hashes of checkpoints"                  have_file include/isa-l.h
+want libxxhash-dev        "fingerprints and hashes of files"       have_file include/xxhash.h
 want libgtest-dev         "tests"                                  have_file include/gtest/gtest.h
 want libbenchmark-dev     "benchmarks"                             have_file include/benchmark/benchmark.h
 want python3              "tests; unpacks LibTorch"                have_command python3
