@@ -26,23 +26,13 @@ struct Step {
   std::string fault;
 };
 
-/// Returns the steps with a manifest below `directory`, oldest first; `directory` may be a step itself. A step without
-/// manifest was never committed and does not count. @throws InvalidArgument if there is none.
-std::vector<Step> committed_steps(std::filesystem::path const& directory) {
+/// Returns the committed steps below `directory`, oldest first; `directory` may be a step itself.
+/// @throws InvalidArgument if there is none.
+std::vector<Step> read_steps(std::filesystem::path const& directory) {
   std::vector<Step> steps;
-  auto const is_committed = [](std::filesystem::path const& step) {
-    return std::filesystem::exists(step / "manifest.json");
-  };
-  if (is_committed(directory)) steps.push_back({directory, {}, {}});
-  std::error_code error;
-  for (auto const& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().filename().string().starts_with("step-") && is_committed(entry.path())) {
-      steps.push_back({entry.path(), {}, {}});
-    }
-  }
+  for (auto const& path : committed_steps(directory)) steps.push_back({path, {}, {}});
   if (steps.empty()) throw InvalidArgument(fmt::format("there is no checkpoint in {}", directory.string()));
-  std::sort(steps.begin(), steps.end(),
-            [](Step const& left, Step const& right) { return left.directory < right.directory; });
+  std::reverse(steps.begin(), steps.end());
   for (auto& step : steps) {
     try {
       step.info = read_manifest(step.directory);
@@ -134,7 +124,7 @@ class Inspect final : public Verb {
 
   int run(Environment& environment) override {
     if (environment.rank() != 0) return 0;
-    auto const steps = committed_steps(directory_);
+    auto const steps = read_steps(directory_);
     nlohmann::ordered_json json = {{"schema", "ballast.checkpoints/1"}, {"steps", nlohmann::ordered_json::array()}};
     for (auto const& step : steps) json["steps"].push_back(to_json(step));
     print(environment, json.dump(2) + "\n", to_text(steps));
@@ -157,7 +147,7 @@ class VerifyCheckpoint final : public Verb {
                                    {"steps", nlohmann::ordered_json::array()}};
     std::string text;
     std::int64_t num_faults = 0;
-    for (auto const& step : committed_steps(directory_)) {
+    for (auto const& step : read_steps(directory_)) {
       auto const faults = step.fault.empty() ? verify_checkpoint(step.info) : std::vector<std::string>{step.fault};
       num_faults += std::ssize(faults);
       json["steps"].push_back({{"directory", step.directory.string()}, {"faults", faults}});

@@ -31,29 +31,6 @@ CheckpointInfo info_of(fs::path const& step_directory, Manifest manifest) {
   return info;
 }
 
-/// The complete steps with a readable manifest, newest first, and the first fault met on the way.
-struct Found {
-  std::vector<CheckpointInfo> checkpoints;
-  std::exception_ptr fault;
-};
-
-Found find_all(fs::path const& directory, bool only_newest) {
-  std::error_code error;
-  if (fs::exists(directory / kManifestName, error)) return {{read_manifest(directory)}, nullptr};  // a step itself
-  Found found;
-  for (auto const& step : list_steps(directory)) {
-    if (!step.complete) continue;
-    try {
-      found.checkpoints.push_back(read_manifest(step.path));
-    } catch (DataError const& damaged) {
-      log(LogLevel::warning, fmt::format("a damaged checkpoint is passed over: {}", damaged.what()));
-      if (!found.fault) found.fault = std::current_exception();
-    }
-    if (only_newest && !found.checkpoints.empty()) break;
-  }
-  return found;
-}
-
 /// Returns what is wrong with a file as a whole, empty if it is what was saved.
 std::string file_fault(fs::path const& path, StoredFile const& file) {
   std::error_code error;
@@ -77,15 +54,29 @@ void read_file_parts(fs::path const& path, StoredFile const& file, std::vector<S
 
 }  // namespace
 
-std::optional<CheckpointInfo> find_checkpoint(fs::path const& directory) {
-  auto found = find_all(directory, true);
-  if (!found.checkpoints.empty()) return std::move(found.checkpoints.front());
-  if (found.fault) std::rethrow_exception(found.fault);
-  return {};
+std::vector<fs::path> committed_steps(fs::path const& directory) {
+  std::error_code error;
+  if (fs::exists(directory / kManifestName, error)) return {directory};
+  if (fs::exists(directory, error) && !fs::is_directory(directory, error)) return {};
+  std::vector<fs::path> paths;
+  for (auto const& step : list_steps(directory)) {
+    if (step.complete) paths.push_back(step.path);
+  }
+  return paths;
 }
 
-std::vector<CheckpointInfo> list_checkpoints(fs::path const& directory) {
-  return find_all(directory, false).checkpoints;
+std::optional<CheckpointInfo> find_checkpoint(fs::path const& directory) {
+  std::exception_ptr fault;
+  for (auto const& path : committed_steps(directory)) {
+    try {
+      return read_manifest(path);
+    } catch (DataError const& damaged) {
+      log(LogLevel::warning, fmt::format("a damaged checkpoint is passed over: {}", damaged.what()));
+      if (!fault) fault = std::current_exception();
+    }
+  }
+  if (fault) std::rethrow_exception(fault);
+  return {};
 }
 
 CheckpointInfo read_manifest(fs::path const& step_directory) {

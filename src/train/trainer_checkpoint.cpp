@@ -21,31 +21,6 @@ namespace {
 constexpr char const* kTrainingSchema = "ballast.training/1";
 constexpr int kParameterTag = 3 * 8192;  // the stage runner uses those below
 
-/// Committed step directories at or below `directory`, the newest first.
-std::vector<std::filesystem::path> step_directories(std::filesystem::path const& directory) {
-  auto const is_committed = [](std::filesystem::path const& path) {
-    return std::filesystem::exists(path / "manifest.json");
-  };
-  std::vector<std::filesystem::path> found;
-  try {
-    if (!std::filesystem::is_directory(directory)) return {};
-    if (is_committed(directory)) return {directory};
-    for (auto const& entry : std::filesystem::directory_iterator(directory)) {
-      auto const name = entry.path().filename().string();
-      if (name.starts_with("step-") && entry.is_directory() && is_committed(entry.path()))
-        found.push_back(entry.path());
-    }
-  } catch (std::filesystem::filesystem_error const& error) {
-    throw IoError(fmt::format("cannot look for checkpoints: {}", error.what()));
-  }
-  std::sort(found.begin(), found.end(), [](auto const& a, auto const& b) {
-    auto const left = a.filename().string();
-    auto const right = b.filename().string();
-    return left.size() != right.size() ? left.size() > right.size() : left > right;
-  });
-  return found;
-}
-
 /// Names and shapes of a layer's parameters, in the order of its flat buffer.
 nlohmann::json describe_parameters(detail::ShardUnit const& unit) {
   nlohmann::json json = nlohmann::json::array();
@@ -189,7 +164,7 @@ bool Trainer::Impl::resume(std::filesystem::path const& directory) {
   collectively(world_, [&] {
     if (world_.rank() != 0) return;
     nlohmann::json names = nlohmann::json::array();
-    for (auto const& path : step_directories(directory)) names.push_back(path.string());
+    for (auto const& path : committed_steps(directory)) names.push_back(path.string());
     list = names.dump();
   });
   list = broadcast_text(world_, std::move(list), 0);

@@ -69,10 +69,9 @@ struct CheckpointInfo {
 /// no earlier complete step exists (else logs a warning and falls back).
 std::optional<CheckpointInfo> find_checkpoint(std::filesystem::path const& directory);
 
-/// Returns all committed steps below `directory`, newest first, for a trainer that falls back when loading one throws
-/// DataError; steps with a damaged manifest are passed over with a warning. `directory` may also be a step directory
-/// itself. Local. @throws IoError, DataError if `directory` itself is a step with a damaged manifest.
-std::vector<CheckpointInfo> list_checkpoints(std::filesystem::path const& directory);
+/// Returns the step directories below `directory` that have a manifest, which may be damaged, newest first; `directory`
+/// alone if it is such a step itself; nothing if it is no directory. Local. @throws IoError.
+std::vector<std::filesystem::path> committed_steps(std::filesystem::path const& directory);
 
 /// Reads the manifest of one step directory. Local. @throws DataError naming the file and what is wrong.
 CheckpointInfo read_manifest(std::filesystem::path const& step_directory);
