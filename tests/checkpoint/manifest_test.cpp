@@ -2,6 +2,7 @@
 #include "checkpoint/manifest.hpp"
 
 #include "ballast/base/error.hpp"
+#include "support/text.hpp"
 
 #include <random>
 
@@ -9,6 +10,8 @@
 
 namespace ballast::detail {
 namespace {
+
+using test::replaced;
 
 Manifest example() {
   return {
@@ -20,12 +23,6 @@ Manifest example() {
         {{"block0/weight", 0, 6, "/block0/weight/0-6"}, {"step", 0, 1, "/step/0-1"}}},
        {"rank-0001.2.h5", 2000, "0123456789abcdef0123456789abcdef", {{"block0/weight", 6, 12, "/block0/weight/6-12"}}}},
       R"({"seed":18446744073709551615,"text":"ä\"[{"})"};
-}
-
-std::string replaced(std::string text, std::string const& old, std::string const& by) {
-  auto const at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), by);
 }
 
 std::string refusal(std::string const& text) {

@@ -2,6 +2,7 @@
 #include "ballast/cluster/description.hpp"
 
 #include "ballast/base/error.hpp"
+#include "support/text.hpp"
 
 #include <limits>
 
@@ -9,6 +10,8 @@
 
 namespace ballast {
 namespace {
+
+using test::replaced;
 
 constexpr char const* kTwoNodes = R"(schema = "ballast.cluster/1"
 dilation = 2.5
@@ -21,12 +24,6 @@ devices = [ { kind = "large", memory = "64MiB", speed = 1.0, count = 2 } ]
 [[node]]
 devices = [ { memory = 1000, speed = 1 }, { kind = "slow", memory = "1KiB", speed = 0.25 } ]
 )";
-
-std::string replaced(std::string text, std::string const& old, std::string const& by) {
-  auto const at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), by);
-}
 
 TEST(ClusterFile, SaysNodesDevicesAndLinks) {
   auto const cluster = parse_cluster(kTwoNodes, "c.toml");

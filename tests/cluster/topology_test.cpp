@@ -2,6 +2,7 @@
 #include "ballast/cluster/topology.hpp"
 
 #include "ballast/base/error.hpp"
+#include "support/text.hpp"
 
 #include <cmath>
 #include <limits>
@@ -11,6 +12,8 @@
 namespace ballast {
 namespace {
 
+using test::replaced;
+
 Topology two_nodes() {
   Topology topology;
   topology.nodes = {{"alpha", 2, 4, 64, 1 << 30, {"NVIDIA H200", "NVIDIA H200"}}, {"beta \"b\"", 1, 1, 8, 1 << 28, {}}};
@@ -18,12 +21,6 @@ Topology two_nodes() {
   topology.simulated = true;
   topology.dilation = 1.5;
   return topology;
-}
-
-std::string replaced(std::string text, std::string const& old, std::string const& by) {
-  auto const at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), by);
 }
 
 std::string refusal(std::string const& text) {

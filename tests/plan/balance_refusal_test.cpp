@@ -12,6 +12,7 @@
 namespace ballast {
 namespace {
 
+using test::batch_of;
 using test::flat_collectives;
 using test::gpt_like;
 using test::make_model;
@@ -19,12 +20,6 @@ using test::make_topology;
 using test::uniform_model;
 
 constexpr std::int64_t kMib = 1 << 20;
-
-BalanceOptions batch_of(std::int64_t global_batch) {
-  BalanceOptions options;
-  options.global_batch = global_batch;
-  return options;
-}
 
 TEST(BalanceRefusal, NamesWhatIsMissingWhenOneLayerIsLargerThanAnyDevice) {
   auto const profile = make_model({{"small", 100, 1.0}, {"giant", 4'000'000, 1.0}, {"tiny", 10, 1.0}});

@@ -15,6 +15,7 @@
 namespace ballast {
 namespace {
 
+using test::batch_of;
 using test::flat_collectives;
 using test::gpt_like;
 using test::make_model;
@@ -22,12 +23,6 @@ using test::make_topology;
 using test::uniform_model;
 
 constexpr std::int64_t kMib = 1 << 20;
-
-BalanceOptions batch_of(std::int64_t global_batch) {
-  BalanceOptions options;
-  options.global_batch = global_batch;
-  return options;
-}
 
 std::vector<Stage> const& stages(Plan const& plan) { return plan.replicas.at(0).stages; }
 

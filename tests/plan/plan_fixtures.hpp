@@ -47,6 +47,12 @@ inline LayerProfile make_layer(LayerSketch const& sketch, std::int64_t input_byt
   return layer;
 }
 
+inline BalanceOptions batch_of(std::int64_t global_batch) {
+  BalanceOptions options;
+  options.global_batch = global_batch;
+  return options;
+}
+
 inline ModelProfile make_model(std::vector<LayerSketch> const& sketches) {
   ModelProfile profile;
   profile.name = "sketch";

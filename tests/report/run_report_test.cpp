@@ -2,6 +2,7 @@
 #include "ballast/report/run_report.hpp"
 
 #include "ballast/base/error.hpp"
+#include "support/text.hpp"
 
 #include <cmath>
 #include <limits>
@@ -11,6 +12,8 @@
 
 namespace ballast {
 namespace {
+
+using test::replaced;
 
 RunReport example() {
   RunReport report;
@@ -23,10 +26,6 @@ RunReport example() {
   report.tokens_per_s = 1234.5;
   report.ranks = {{0, 1000, 990, 2000, 0.05, 0.06}, {1, 500, 480, 600, 0.04, 0.03}};
   return report;
-}
-
-std::string replaced(std::string text, std::string const& from, std::string const& to) {
-  return text.replace(text.find(from), from.size(), to);
 }
 
 TEST(RunReport, ComesBackFromJsonUnchanged) {
