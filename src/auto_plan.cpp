@@ -37,18 +37,17 @@ int fastest_rank(Topology const& topology) {
 
 }  // namespace
 
-ModelProfile profile_on_rank(Environment& environment, Model const& model, Batch const& sample,
-                             ProfileOptions const& options, int rank) {
+ModelProfile profile_on_ranks(Environment& environment, Model const& model, Batch const& sample,
+                              ProfileOptions options) {
   auto& world = environment.world();
+  auto const& topology = environment.topology();
+  int const fastest = fastest_rank(topology);
   std::string text;
-  collectively(world, [&] {
-    if (rank < 0 || rank >= world.size()) {
-      throw InvalidArgument(fmt::format("no rank {} among {} to profile on", rank, world.size()));
-    }
-    if (world.rank() == rank) text = to_json(profile_model(model, sample, options));
-  });
+  options.cpu_time = options.cpu_time || topology.simulated;  // ranks share cores there
+  if (world.rank() == 0) log(LogLevel::info, fmt::format("profiling {} layers", model.num_layers()));
+  collectively(world, [&] { text = to_json(profile_model(model, sample, options)); });
   // All take the written form, so that all hold the same value.
-  return model_profile_from_json(broadcast_text(world, std::move(text), rank), "the measured model profile");
+  return model_profile_from_json(broadcast_text(world, std::move(text), fastest), "the measured model profile");
 }
 
 AutoPlan auto_plan(Environment& environment, Model const& model, Batch const& sample, AutoPlanOptions const& options) {
@@ -65,10 +64,7 @@ AutoPlan auto_plan(Environment& environment, Model const& model, Batch const& sa
 
   auto profile = options.profile;
   if (profile.samples.empty()) profile.samples = samples_to_measure(largest_micro_batch(options.balance), sample);
-  profile.cpu_time = profile.cpu_time || result.topology.simulated;
-  int const rank = fastest_rank(result.topology);
-  if (world.rank() == 0) log(LogLevel::info, fmt::format("profiling {} layers on rank {}", model.num_layers(), rank));
-  result.model = profile_on_rank(environment, model, sample, profile, rank);
+  result.model = profile_on_ranks(environment, model, sample, profile);
 
   auto balance_options = options.balance;
   balance_options.optimizer = kind_of(profile.optimizer);

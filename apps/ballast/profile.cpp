@@ -72,7 +72,7 @@ class ProfileCollectives final : public Verb {
 class ProfileTheModel final : public Verb {
  public:
   explicit ProfileTheModel(CLI::App& parent)
-      : Verb(parent, "model", "Measure every layer of a model, one at a time, on one rank"), arguments_(app(), true) {}
+      : Verb(parent, "model", "Measure every layer of a model, one at a time"), arguments_(app(), true) {}
 
   int run(Environment& environment) override {
     auto settings = arguments_.settings();
@@ -85,16 +85,10 @@ class ProfileTheModel final : public Verb {
     std::unique_ptr<Dataset> data;
     collectively(environment.world(), [&] { data = make_training_data(config); });
     auto options = auto_plan_options(config).profile;
-    options.cpu_time = environment.topology().simulated;  // ranks share cores there
-    auto const& devices = environment.topology().devices;
-    auto const fastest = std::max_element(devices.begin(), devices.end(), [](Device const& left, Device const& right) {
-      return left.speed < right.speed;
-    });
     for (std::int64_t samples = 1; samples < largest_micro_batch(config); samples *= 2)
       options.samples.push_back(samples);
     options.samples.push_back(largest_micro_batch(config));
-    auto const profile = profile_on_rank(environment, make_model(config), profiling_sample(config, *data), options,
-                                         static_cast<int>(fastest - devices.begin()));
+    auto const profile = profile_on_ranks(environment, make_model(config), profiling_sample(config, *data), options);
     print(environment, to_json(profile), to_text(profile));
     return 0;
   }

@@ -28,13 +28,15 @@ struct AutoPlan {
   Plan plan;
 };
 
-/// Discovers the machine, measures its collectives, profiles `model` on the fastest rank and balances; equal on all ranks. `sample`
-/// holds at least the largest micro-batch. Collective over the environment's world.
+/// Discovers the machine, measures its collectives, profiles `model` and balances; equal on all ranks. `sample` holds at
+/// least the largest micro-batch. Collective over the environment's world.
 /// @throws InfeasiblePlan, InvalidArgument on all ranks.
 AutoPlan auto_plan(Environment& environment, Model const& model, Batch const& sample, AutoPlanOptions const& options);
 
-/// The profile part alone: rank `rank` measures, all get the result. Collective over the environment's world.
-ModelProfile profile_on_rank(Environment& environment, Model const& model, Batch const& sample,
-                             ProfileOptions const& options, int rank);
+/// The profile part alone. All ranks measure at the same time, because what they share (memory bandwidth, caches, cores)
+/// is as busy in a step; all get what the fastest device measured, on a simulated cluster in CPU time. Collective over the
+/// environment's world.
+ModelProfile profile_on_ranks(Environment& environment, Model const& model, Batch const& sample,
+                              ProfileOptions options);
 
 }  // namespace ballast

@@ -57,8 +57,9 @@ class CacheFlusher {
     for (std::int64_t word = 0; word < touched; ++word) ++words_[static_cast<std::size_t>(word)];
   }
 
+  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  ///< beyond that everything comes from memory
+
  private:
-  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;  // beyond that everything comes from memory
   static constexpr std::int64_t kWordBytes = 8;
   std::vector<std::uint64_t> words_ = std::vector<std::uint64_t>(kMostBytes / kWordBytes);  // not on the device
 };

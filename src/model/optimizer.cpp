@@ -15,17 +15,18 @@ T* data_of(at::Tensor const& tensor) {
 }
 
 template <class T>
-void update(OptimizerOptions const& options, ParameterShard const& shard, std::int64_t step) {
+void update(OptimizerOptions const& options, ParameterShard const& shard, std::int64_t step, double gradient_scale) {
   auto const size = shard.weights.numel();
   auto* const weights = data_of<T>(shard.weights);
   auto const* const gradients = data_of<T>(shard.gradients);
   if (auto const* adamw = std::get_if<AdamW>(&options)) {
-    detail::update_elements<T>(*adamw, shard.decay ? adamw->weight_decay : 0.0, step, size, weights, gradients,
+    detail::update_elements<T>(*adamw, shard.decay ? adamw->weight_decay : 0.0, step, gradient_scale, size, weights, gradients,
                                data_of<T>(shard.states[0]), data_of<T>(shard.states[1]));
   } else {
     auto const& sgd = std::get<Sgd>(options);
     T* const velocity = shard.states.empty() ? nullptr : data_of<T>(shard.states[0]);
-    detail::update_elements<T>(sgd, shard.decay ? sgd.weight_decay : 0.0, size, weights, gradients, velocity);
+    detail::update_elements<T>(sgd, shard.decay ? sgd.weight_decay : 0.0, gradient_scale, size, weights, gradients,
+                               velocity);
   }
 }
 
@@ -54,7 +55,8 @@ std::vector<std::string> state_names(OptimizerOptions const& options) {
   return std::get<Sgd>(options).momentum != 0.0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
 }
 
-void apply_update(OptimizerOptions const& options, std::vector<ParameterShard>& shards, std::int64_t step) {
+void apply_update(OptimizerOptions const& options, std::vector<ParameterShard>& shards, std::int64_t step,
+                  double gradient_scale) {
   if (step < 1) throw InvalidArgument(fmt::format("the first update has number 1, found {}", step));
   auto const num_states = state_names(options).size();
   for (auto const& shard : shards) {
@@ -62,10 +64,10 @@ void apply_update(OptimizerOptions const& options, std::vector<ParameterShard>& 
     if (shard.weights.numel() == 0) continue;
     switch (shard.weights.scalar_type()) {
       case at::kFloat:
-        update<float>(options, shard, step);
+        update<float>(options, shard, step, gradient_scale);
         break;
       case at::kDouble:
-        update<double>(options, shard, step);
+        update<double>(options, shard, step, gradient_scale);
         break;
       default:
         throw InvalidArgument(

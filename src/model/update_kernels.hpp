@@ -12,14 +12,14 @@ namespace ballast::detail {
 // others, so their result depends on where shards are cut. These loops are compiled so that every element is rounded
 // alike; they are bound by memory as those are.
 
-/// Update number `step` of `size` elements; `T` is float or double.
+/// Update number `step` of `size` elements with the gradients x `gradient_scale`; `T` is float or double.
 template <class T>
-void update_elements(AdamW const& rule, double weight_decay, std::int64_t step, std::int64_t size, T* weights,
-                     T const* gradients, T* exp_avg, T* exp_avg_sq);
+void update_elements(AdamW const& rule, double weight_decay, std::int64_t step, double gradient_scale, std::int64_t size,
+                     T* weights, T const* gradients, T* exp_avg, T* exp_avg_sq);
 
 /// `velocity` is null when the rule has no momentum.
 template <class T>
-void update_elements(Sgd const& rule, double weight_decay, std::int64_t size, T* weights, T const* gradients,
-                     T* velocity);
+void update_elements(Sgd const& rule, double weight_decay, double gradient_scale, std::int64_t size, T* weights,
+                     T const* gradients, T* velocity);
 
 }  // namespace ballast::detail

@@ -135,8 +135,7 @@ void ShardUnit::zero_gradients() {
 
 void ShardUnit::update(OptimizerOptions const& optimizer, double scale, std::int64_t step) {
   at::NoGradGuard const not_recording;
-  gradients_.mul_(scale);
-  if (!trained_.empty()) apply_update(optimizer, trained_, step);
+  if (!trained_.empty()) apply_update(optimizer, trained_, step, scale);
 }
 
 }  // namespace ballast::detail

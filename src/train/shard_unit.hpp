@@ -61,7 +61,7 @@ class ShardUnit {
   void reduce();
 
   void zero_gradients();
-  /// Multiplies the gradients by `scale`, then applies update number `step`.
+  /// Applies update number `step` with the gradients x `scale`.
   void update(OptimizerOptions const& optimizer, double scale, std::int64_t step);
 
   std::string const& name() const noexcept { return name_; }

@@ -42,9 +42,10 @@ struct ParameterShard {
   bool decay = true;                ///< weight decay applies
 };
 
-/// Applies update number `step` (1 is the first) to all shards in place, taking no device memory. Each element depends
-/// on its own gradient and state only, so shards give the same bits as whole parameters. @pre the tensors are
-/// contiguous
-void apply_update(OptimizerOptions const& options, std::vector<ParameterShard>& shards, std::int64_t step);
+/// Applies update number `step` (1 is the first) with the gradients x `gradient_scale` to all shards in place, taking no
+/// device memory. Each element depends on its own gradient and state only, so shards give the same bits as whole
+/// parameters. @pre the tensors are contiguous
+void apply_update(OptimizerOptions const& options, std::vector<ParameterShard>& shards, std::int64_t step,
+                  double gradient_scale = 1.0);
 
 }  // namespace ballast
