@@ -31,6 +31,18 @@ CheckpointInfo info_of(fs::path const& step_directory, Manifest manifest) {
   return info;
 }
 
+/// One rank reads the manifest for all: thousands of ranks opening one small file is what shared file systems hate.
+Manifest shared_manifest(Communicator& comm, fs::path const& step_directory) {
+  std::string text;
+  collectively(comm, [&] {
+    if (comm.rank() == 0) text = read_manifest_text(step_directory);
+  });
+  text = broadcast_text(comm, std::move(text), 0);
+  Manifest manifest;
+  collectively(comm, [&] { manifest = checked_manifest(text, step_directory); });
+  return manifest;
+}
+
 /// Returns what is wrong with a file as a whole, empty if it is what was saved.
 std::string file_fault(fs::path const& path, StoredFile const& file) {
   std::error_code error;
@@ -80,18 +92,16 @@ std::optional<CheckpointInfo> find_checkpoint(fs::path const& directory) {
 }
 
 CheckpointInfo read_manifest(fs::path const& step_directory) {
-  return info_of(step_directory, read_whole_manifest(step_directory));
+  return info_of(step_directory, checked_manifest(read_manifest_text(step_directory), step_directory));
+}
+
+CheckpointInfo read_manifest(Communicator& comm, fs::path const& step_directory) {
+  return info_of(step_directory, shared_manifest(comm, step_directory));
 }
 
 void load_checkpoint(Communicator& comm, CheckpointInfo const& checkpoint, std::vector<TensorShard> const& shards) {
-  // One rank reads the manifest for all: thousands of ranks opening one small file is what shared file systems hate.
-  std::string text;
+  auto const manifest = shared_manifest(comm, checkpoint.step_directory);
   collectively(comm, [&] {
-    if (comm.rank() == 0) text = read_manifest_text(checkpoint.step_directory);
-  });
-  text = broadcast_text(comm, std::move(text), 0);
-  collectively(comm, [&] {
-    auto const manifest = manifest_from_json(text, (checkpoint.step_directory / kManifestName).string());
     auto const reads = plan_reads(manifest, shards);
     for (std::size_t file = 0; file < reads.size(); ++file) {
       if (reads[file].empty()) continue;
@@ -104,7 +114,7 @@ void load_checkpoint(Communicator& comm, CheckpointInfo const& checkpoint, std::
 std::vector<std::string> verify_checkpoint(CheckpointInfo const& checkpoint) {
   Manifest manifest;
   try {
-    manifest = read_whole_manifest(checkpoint.step_directory);
+    manifest = checked_manifest(read_manifest_text(checkpoint.step_directory), checkpoint.step_directory);
   } catch (Error const& error) {
     return {error.what()};
   }

@@ -217,9 +217,9 @@ std::string read_manifest_text(std::filesystem::path const& step_directory) {
   }
 }
 
-Manifest read_whole_manifest(std::filesystem::path const& step_directory) {
+Manifest checked_manifest(std::string const& text, std::filesystem::path const& step_directory) {
   auto const source = (step_directory / kManifestName).string();
-  auto manifest = manifest_from_json(read_manifest_text(step_directory), source);
+  auto manifest = manifest_from_json(text, source);
   auto const named = step_of(step_directory);
   if (named && *named != manifest.step) {
     throw DataError(

@@ -61,8 +61,9 @@ Manifest manifest_from_json(std::string_view text, std::string const& source);
 /// Returns the text of the manifest in a step directory. @throws DataError if there is none or it is absurdly large.
 std::string read_manifest_text(std::filesystem::path const& step_directory);
 
-/// Reads and checks the manifest of a step directory. @throws DataError.
-Manifest read_whole_manifest(std::filesystem::path const& step_directory);
+/// Returns the manifest with the text read from a step directory, checked also against the directory's name.
+/// @throws DataError.
+Manifest checked_manifest(std::string const& text, std::filesystem::path const& step_directory);
 
 /// Throws DataError if JSON text is nested so deep that handling it could exhaust the stack.
 void check_depth(std::string_view text, std::string const& source);

@@ -63,7 +63,7 @@ bool is_complete(fs::path const& step_directory) {
 
 bool has_readable_manifest(fs::path const& step_directory) {
   try {
-    read_whole_manifest(step_directory);
+    checked_manifest(read_manifest_text(step_directory), step_directory);
     return true;
   } catch (DataError const&) {
     return false;

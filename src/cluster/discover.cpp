@@ -178,12 +178,15 @@ std::vector<int> count_ranks(Hosts const& hosts) {
 
 Topology real_topology(Hosts const& hosts) {
   constexpr double usable_part = 0.9;  // the rest is for the system, MPI and the programs themselves
+  constexpr std::int64_t memory_unit_bytes = std::int64_t{16} << 20;
   auto const ranks = count_ranks(hosts);
   Topology topology;
   topology.nodes = hosts.nodes;
   for (int const node : hosts.node_of_rank) {
     auto const memory_bytes = usable_part * static_cast<double>(hosts.nodes[node].memory_bytes) / ranks[node];
-    topology.devices.push_back({node, "cpu", static_cast<std::int64_t>(memory_bytes), 1.0});
+    // In whole units: a kernel update that takes some pages must not make it another cluster for a saved plan.
+    auto const units = static_cast<std::int64_t>(memory_bytes) / memory_unit_bytes;
+    topology.devices.push_back({node, "cpu", units * memory_unit_bytes, 1.0});
   }
   return topology;
 }

@@ -7,6 +7,7 @@
 #include "time_model.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -14,11 +15,15 @@ namespace ballast {
 namespace detail {
 namespace {
 
+constexpr std::size_t kNumLinkLevels = 2;
+
 /// Messages of one kind from one rank to another; the k-th carries micro-batch k.
 struct Channel {
   std::size_t sender = 0;    ///< local rank in the sending stage
   std::size_t receiver = 0;  ///< local rank in the receiving stage
-  double seconds = 0.0;      ///< of one message
+  LinkLevel level = LinkLevel::node;
+  double latency = 0.0;   ///< seconds of an empty message
+  double transfer = 0.0;  ///< seconds for which a message keeps its sender's link
   std::vector<double> arrivals;
 };
 
@@ -43,6 +48,7 @@ struct StageState {
   std::size_t next = 0;
   std::vector<double> clocks;  ///< per local rank
   StageSeconds seconds;
+  std::vector<std::array<double, kNumLinkLevels>> link_is_free;  ///< per local rank and level: when
 };
 
 class Player {
@@ -57,7 +63,8 @@ class Player {
     result_.ranks.resize(topology.devices.size());
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
       states_.push_back({step_actions(plan, 0, static_cast<int>(stage)), 0,
-                         std::vector<double>(stages_[stage].ranks.size(), 0.0), seconds_of(plan, stages_[stage])});
+                         std::vector<double>(stages_[stage].ranks.size(), 0.0), seconds_of(plan, stages_[stage]),
+                         std::vector<std::array<double, kNumLinkLevels>>(stages_[stage].ranks.size())});
       result_.stage_micro_batch_s.push_back(micro_batch_seconds(stage, plan.num_micro_batches));
       if (stage > 0) boundaries_.push_back(boundary(stages_[stage - 1], stages_[stage]));
     }
@@ -116,7 +123,7 @@ class Player {
   /// Forward, backward and collectives of one micro-batch on the slowest rank; ranks meet at every collective. Gathers,
   /// some of which are left out, are a mean over the micro-batches.
   double micro_batch_seconds(std::size_t stage, std::int64_t num_micro_batches) const {
-    auto const& [actions, next, clocks, seconds] = states_[stage];
+    auto const& [actions, next, clocks, seconds, link_is_free] = states_[stage];
     double gathers = 0;
     for (auto const& action : actions) {
       if (action.kind == ActionKind::gather) gathers += seconds.gather[local_layer(stage, action)];
@@ -151,8 +158,12 @@ class Player {
         auto const& points = layers_.at(samples);
         auto const activation = points[static_cast<std::size_t>(before.layers.end) - 1].output_bytes;
         auto const gradient = boundary_gradient_bytes(points, before.layers.end);
-        result.activations.push_back({sender, receiver, links_.seconds(Operation::send, level, 2, activation), {}});
-        result.gradients.push_back({receiver, sender, links_.seconds(Operation::send, level, 2, gradient), {}});
+        double const latency = links_.seconds(Operation::send, level, 2, 1);
+        auto const transfer = [&](std::int64_t bytes) {
+          return std::max(0.0, links_.seconds(Operation::send, level, 2, bytes) - latency);
+        };
+        result.activations.push_back({sender, receiver, level, latency, transfer(activation), {}});
+        result.gradients.push_back({receiver, sender, level, latency, transfer(gradient), {}});
       }
     }
     return result;
@@ -224,7 +235,11 @@ class Player {
 
   void together(std::size_t stage, Action const& action, double seconds) {
     auto& clocks = states_[stage].clocks;
-    double const start = *std::max_element(clocks.begin(), clocks.end());
+    auto const level = static_cast<std::size_t>(topology_.level(stages_[stage].ranks));
+    double start = 0;
+    for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
+      start = std::max({start, clocks[rank], states_[stage].link_is_free[rank][level]});
+    }
     for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
       double const begin = clocks[rank];
       clocks[rank] = start + seconds;
@@ -236,8 +251,9 @@ class Player {
   void send(std::size_t stage, Action const& action, std::vector<Channel>& channels) {
     auto const& clocks = states_[stage].clocks;
     for (auto& channel : channels) {
-      double const link_is_free = channel.arrivals.empty() ? 0.0 : channel.arrivals.back();
-      channel.arrivals.push_back(std::max(clocks[channel.sender], link_is_free) + channel.seconds);
+      double& is_free = states_[stage].link_is_free[channel.sender][static_cast<std::size_t>(channel.level)];
+      is_free = std::max(clocks[channel.sender], is_free) + channel.transfer;
+      channel.arrivals.push_back(is_free + channel.latency);
     }
     for (std::size_t rank = 0; rank < clocks.size(); ++rank) record(stage, rank, action, clocks[rank]);
   }

@@ -51,6 +51,14 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
+/// Text holds no byte 0; one look at the start tells indices and archives that lie beside it.
+bool is_text(std::filesystem::path const& path) {
+  constexpr std::int64_t looked_at = 8192;
+  MappedFile const file(path);
+  auto const* const end = file.data() + std::min(file.size(), looked_at);
+  return std::find(file.data(), end, 0) == end;
+}
+
 std::vector<std::filesystem::path> files_of(std::vector<std::filesystem::path> const& paths) {
   std::vector<std::filesystem::path> files;
   for (auto const& path : paths) {
@@ -65,7 +73,7 @@ std::vector<std::filesystem::path> files_of(std::vector<std::filesystem::path> c
     auto const first = std::ssize(files);
     try {
       for (auto const& entry : std::filesystem::directory_iterator(path)) {
-        if (entry.is_regular_file()) files.push_back(entry.path());
+        if (entry.is_regular_file() && !entry.is_symlink() && is_text(entry.path())) files.push_back(entry.path());
       }
     } catch (std::filesystem::filesystem_error const& failure) {
       throw IoError(fmt::format("cannot read {}: {}", path.string(), failure.code().message()));

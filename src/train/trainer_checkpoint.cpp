@@ -140,7 +140,7 @@ bool Trainer::Impl::try_resume(std::filesystem::path const& step_directory, std:
   };
   CheckpointInfo checkpoint;
   try {
-    collectively(world_, [&] { checkpoint = read_manifest(step_directory); });
+    checkpoint = read_manifest(world_, step_directory);
   } catch (DataError const& error) {
     return skip(error);
   }

@@ -63,19 +63,24 @@ TEST(Simulate, WaitsForMessagesAsComputedByHand) {
   EXPECT_EQ(last->end_s, 10.0);
 }
 
-TEST(Simulate, SendsOneMessageAfterTheOtherToTheSameRank) {
-  // f = 1 and messages of 3: they arrive at 4, 7, 10, although they are sent at 1, 2, 3.
+TEST(Simulate, SendsOneMessageAfterTheOther) {
+  // f = 1, messages keep the link for 3 and need 0.5 more: sent at 1, 2, 3, they arrive at 4.5, 7.5, 10.5.
   auto profile = uniform_model(2, 1.0);
   profile.layers[0].points[0].backward_s = 0;
+  profile.layers[0].points[0].output_bytes = 1 << 20;
   auto const plan = pipeline(profile, 2, 1, 3, ScheduleKind::gpipe);
+  auto collectives = flat_collectives(0.5);
+  for (auto& point : collectives.points) {
+    if (point.operation == Operation::send && point.bytes > 1) point = {Operation::send, point.level, 2, 1 << 20, 3.5};
+  }
 
-  auto const result = simulate(plan, profile, make_topology({2}, 0), flat_collectives(3));
+  auto const result = simulate(plan, profile, make_topology({2}, 0), collectives);
 
   std::vector<double> arrivals;
   for (auto const& entry : result.timeline) {
     if (entry.action.kind == ActionKind::receive_activation) arrivals.push_back(entry.end_s);
   }
-  EXPECT_EQ(arrivals, (std::vector<double>{4, 7, 10}));
+  EXPECT_EQ(arrivals, (std::vector<double>{4.5, 7.5, 10.5}));
 }
 
 TEST(Simulate, MeetsTheGroupAtEveryCollective) {

@@ -109,6 +109,15 @@ TEST_F(TextFiles, BytesAboveAsciiArePositive) {
   EXPECT_EQ(data->samples(first).targets.item<std::int64_t>(), 254);
 }
 
+TEST_F(TextFiles, AFolderGivesItsTextsWithoutLinksAndBinaries) {
+  std::ofstream(folder_ / "a.dat") << std::string("\0\1\2", 3);
+  std::filesystem::create_symlink("a.txt", folder_ / "a.u8");
+
+  EXPECT_EQ(make_text_dataset({folder_}, 4, {})->size(), 20 - 4);
+  EXPECT_EQ(make_text_dataset({folder_ / "a.txt", folder_ / "a.dat", folder_ / "a.u8"}, 4, {})->size(), 13 - 4)
+      << "a file that is named is taken";
+}
+
 TEST_F(TextFiles, FaultsAreNamed) {
   EXPECT_THROW(make_text_dataset({folder_ / "missing"}, 4, {}), InvalidArgument);
   EXPECT_THROW(make_text_dataset({folder_}, 20, {}), InvalidArgument);

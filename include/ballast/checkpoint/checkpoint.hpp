@@ -75,6 +75,8 @@ std::vector<std::filesystem::path> committed_steps(std::filesystem::path const& 
 
 /// Reads the manifest of one step directory. Local. @throws DataError naming the file and what is wrong.
 CheckpointInfo read_manifest(std::filesystem::path const& step_directory);
+/// As above, but rank 0 reads for all. Collective over `comm`. @throws DataError, IoError on all ranks.
+CheckpointInfo read_manifest(Communicator& comm, std::filesystem::path const& step_directory);
 
 /// Fills every shard's data from the step: the intervals are cut out of whatever files hold them, hashes of the files are
 /// checked before HDF5 opens them. Any number of ranks. Collective over `comm`.

@@ -29,9 +29,9 @@ struct Simulation {
 };
 
 /// Plays one step of `plan`: each rank takes its actions in order; computing takes the profile's seconds at its batch share
-/// x dilation / speed; gathers and reductions start when the whole group is there and take `collectives.seconds`; a
-/// message arrives its seconds after it was sent and after the previous one from the same rank to the same rank; sends do
-/// not block. The update takes update_s_per_parameter x the rank's parameters. The step ends when the last rank has
+/// x dilation / speed; gathers and reductions start when the whole group is there and take `collectives.seconds`; the
+/// messages and collectives of a rank on one level of links follow each other, except that latencies of messages overlap;
+/// sends do not block. The update takes update_s_per_parameter x the rank's parameters. The step ends when the last rank has
 /// updated. A rank in no stage waits all the time.
 /// @throws InvalidArgument if the actions deadlock.  @pre the plan is structurally valid
 Simulation simulate(Plan const& plan, ModelProfile const& profile, Topology const& topology,

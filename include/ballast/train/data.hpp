@@ -38,7 +38,8 @@ struct TextSplit {
 };
 
 /// Returns byte-level language model data: sample i is the `context` bytes from position i of the split as int64 inputs
-/// (B, T) and the same shifted by one as targets (B, T). Files of a directory are taken in name order.
+/// (B, T) and the same shifted by one as targets (B, T). Text files of a directory are taken in name order, without links
+/// and files with a byte 0 among their first 8,192.
 /// @throws InvalidArgument if a path is missing or the split holds fewer than context + 1 bytes.
 std::unique_ptr<Dataset> make_text_dataset(std::vector<std::filesystem::path> const& paths, std::int64_t context,
                                            TextSplit split);
